@@ -112,8 +112,13 @@ def test_a_device_or_a_place_that_is_not_there_is_named_at_once(
     monkeypatch.setattr(MachineLimits, "measure", lambda device: pytest.fail("measured before all was looked at"))
     assert main(["bench", "--device", "abacus"]) == 1
     assert "there is no device 'abacus'" in capsys.readouterr().err
-    assert main(["bench", "--device", "cpu", "--out", str(tmp_path / "nowhere" / "bench.json")]) == 1
-    assert "No such file or directory" in capsys.readouterr().err
+    for place, found in (
+        (tmp_path / "nowhere" / "bench.json", "is in a folder that does not exist"),
+        (tmp_path, f"--out {tmp_path} is a folder: give the name of a file in it"),
+        (Path("/proc/bench.json"), "cannot be written (" if Path("/proc").is_dir() else "does not exist"),
+    ):
+        assert main(["bench", "--device", "cpu", "--out", str(place)]) == 1
+        assert found in capsys.readouterr().err
     out = str(tmp_path / "bench.json")
     assert main(["bench", "--device", "cpu", "--films", str(tmp_path / "nowhere"), "--out", out]) == 1
     assert "nowhere does not exist" in capsys.readouterr().err
@@ -121,13 +126,13 @@ def test_a_device_or_a_place_that_is_not_there_is_named_at_once(
     assert "no video was found in" in capsys.readouterr().err
 
 
-def test_a_bench_that_is_stopped_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bench_that_is_stopped_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(device: torch.device) -> MachineLimits:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(MachineLimits, "measure", stopped)
     assert main(["bench", "--device", "cpu", "--out", str(tmp_path / "bench.json")]) == 130
-    assert not (tmp_path / "bench.json").exists()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_an_unknown_part_is_a_usage_mistake() -> None:

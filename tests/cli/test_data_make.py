@@ -137,6 +137,23 @@ def test_mistakes_are_found_before_anything_is_encoded(
     assert not out.exists()
 
 
+def test_options_that_draw_videos_do_not_go_with_a_column_split(
+    films: RenderedWorld, captions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, *lines = captions.read_text("utf-8").splitlines()
+    table, out = tmp_path / "split.csv", tmp_path / "mine"
+    split_lines = [f"{line},{line.partition('0')[0]}" for line in lines]  # train0003.mp4 is for training
+    table.write_text("\n".join([f"{header},split", *split_lines]), "utf-8")
+    for options, named in (
+        (("--val", "0.3"), "--val"),
+        (("--test", "0.1"), "--test"),
+        (("--val", "0.2", "--seed", "0"), "--val, --seed"),
+    ):
+        assert main(make(films, table, out, *options)) == 1
+        assert f"leave {named} out, or remove the column" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_a_video_that_cannot_be_read_is_left_out_and_told(
     films: RenderedWorld, captions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

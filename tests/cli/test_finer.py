@@ -176,6 +176,25 @@ def test_another_dataset_is_named_everywhere(
     assert "holds no dataset. The run was trained on synth" in error(capsys)
 
 
+def test_of_several_features_in_another_dataset_none_is_guessed(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other" / "elsewhere"
+    shutil.copytree(data / "synth", other, ignore=shutil.ignore_patterns(".prvr-cache"))
+    for path in [*(other / "TextData").iterdir()]:
+        path.rename(path.with_name(path.name.replace("synth", "elsewhere")))
+    features, command = other / "FeatureData", ["eval", str(run), "--data", str(tmp_path / "other")]
+    shutil.copytree(features / "synth", features / "second")
+    assert main(command) == 0, "one has the name of those that the run was trained on"
+    (features / "synth").rename(features / "synth-large")
+    assert main(command) == 1
+    found = error(capsys)
+    assert f"holds several features (second, synth-large), and {run} was trained on synth: keep the one" in found
+    assert "--data.visual-feature" not in found, "eval has no such option"
+    shutil.rmtree(features / "second")
+    assert main(command) == 0, "the only one is read, though its name begins like the other's"
+
+
 def error(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().err.split())
 

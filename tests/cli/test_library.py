@@ -184,6 +184,19 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
     assert "no command 'frobnicate'." in said(capsys, "library", "frobnicate", code=2)
 
 
+def test_a_usual_value_that_is_given_counts_like_any_other(
+    made: Path, films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The library's rate is 2, the usual one is 1."""
+    advice = "leave --rate out, change it with `prvr library reindex --rate 1.0`, or create another library"
+    for words in (["--rate", "1"], ["--rate=1.0"]):
+        for command in ("add", "watch"):
+            text = said(capsys, "library", command, str(tmp_path), *words, code=1)
+            assert f"was created with rate 2.0, not 1.0: {advice}" in text
+    film = str(min(films.videos.values()))
+    assert "1 unchanged" in said(capsys, "library", "add", film, "--rate", "2", "--window", "2s", "--encoder", "plain")
+
+
 def test_retry_alone_creates_no_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library = tmp_path / "library"
     text = said(capsys, "library", "add", "--retry", "--encoder", "plain", "--library", str(library), code=1)

@@ -222,6 +222,31 @@ def test_a_file_that_failed_is_tried_again_when_it_changes(in_folder: Library, o
         until(lambda: "broken.mp4" in found.names())
 
 
+def test_a_name_that_is_not_text_is_told_once_and_ends_nothing(
+    in_folder: Library, own: Path, spare: list[Path]
+) -> None:
+    def named(name: bytes, path: Path) -> Path:
+        try:
+            return Path(shutil.copy(path, os.fsdecode(os.fsencode(own) + b"/" + name)))
+        except OSError:
+            pytest.skip("this disk takes no name that is not UTF-8")
+
+    first = named(b"caf\xe9.mp4", spare[0])
+    with watching(in_folder, own) as found:
+        until(lambda: len(found.names()) == 3)
+        later = named(b"na\xefve.mp4", spare[1])
+        until(lambda: found.kinds(later.name) == ["failed"])
+        shutil.copy(spare[2], own / "good.mp4")
+        until(lambda: "good.mp4" in found.names())
+        first.rename(own / "café.mp4")
+        until(lambda: "café.mp4" in found.names())
+    assert found.kinds(first.name) == found.kinds(later.name) == ["failed"]
+    assert {event.text for event in found.events if event.kind == "failed"} == {
+        "has a name that is not valid UTF-8: rename it"
+    }
+    assert "problem" not in {event.kind for event in found.events}
+
+
 def test_subtitles_that_come_later_are_read(in_folder: Library, own: Path) -> None:
     film = sorted(own.glob("*.mp4"))[0]
     with watching(in_folder, own) as found:

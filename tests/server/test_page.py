@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from prvr.worlds import RenderedWorld
-from tests.server.browsing import PHONE, search_for, until
+from tests.server.browsing import PHONE, place, search_for, until
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"
 
@@ -131,6 +132,57 @@ def test_filters_and_moments(page: Any, sentence: str) -> None:
     until(page, "document.querySelectorAll('.hit').length === 10")
     page.select_option("#group", "moment")
     until(page, "document.querySelectorAll('.hit').length >= 10")
+
+
+def test_a_date_that_is_typed_is_searched_with_once(page: Any, sentence: str) -> None:
+    search_for(page, sentence)
+    page.wait_for_selector(".hit")
+    asked: list[str | None] = []
+    page.on("request", lambda sent: asked.append(search_after(sent)) if sent.url.endswith("/v1/search") else None)
+    page.click("#filters summary")
+    page.focus("#after")
+    page.keyboard.type("03052021", delay=50)
+    until(page, "document.getElementById('after').value === '2021-03-05'")
+    until(page, "location.search.includes('after=2021-03-05')")
+    page.keyboard.press("Backspace")
+    until(page, "!location.search.includes('after')")
+    page.wait_for_timeout(100)
+    assert asked == ["2021-03-05", None]
+
+
+def search_after(sent: Any) -> str | None:
+    """The date of a search's filter."""
+    after: str | None = sent.post_data_json["filters"]["after"]
+    return after
+
+
+def test_only_the_card_of_the_moment_that_plays_is_marked(page: Any, sentence: str) -> None:
+    """The first video is found twice, as with one result per moment in a longer film."""
+
+    def answer(route: Any) -> None:
+        found = route.fetch().json()
+        first, second = found["hits"][:2]
+        second |= {name: first[name] for name in ("video", "moments", "evidence_url")}
+        first |= {"start": 0.0, "end": 1.5}
+        second |= {"start": 2.0, "end": 4.0}
+        for hit in (first, second):
+            hit["moments"] = [{"start": hit["start"], "end": hit["end"], "thumbnail_url": ""}]
+        route.fulfill(json=found)
+
+    page.route("**/v1/search", answer)
+    search_for(page, sentence)
+    page.wait_for_selector(".hit")
+    cards, marked = "[...document.querySelectorAll('.hit')]", "card.classList.contains('playing')"
+    until(page, f"{cards}[0].dataset.video === {cards}[1].dataset.video")
+    second = f"{cards}.map((card) => {marked}).join() === {cards}.map((_, place) => place === 1).join()"
+    page.locator(".hit > button").nth(1).click()
+    until(page, second)
+    page.goto(re.sub(r"t=[\d.]+", "t=3", place(page)))  # inside of the moment
+    page.wait_for_selector("#curves svg")
+    until(page, second)
+    assert page.locator(".hit").nth(1).get_attribute("aria-current") == "true"
+    page.click("#close")
+    assert page.evaluate(f"document.activeElement.closest('.hit') === {cards}[1]"), "the focus goes back to it"
 
 
 def test_the_keyboard_is_enough(page: Any, sentence: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +15,16 @@ from rich.text import Text
 
 from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, films_in, run_benchmarks
 from prvr.cli.console import print_table
+from prvr.errors import UserError
 from prvr.files import write_whole
 from prvr.terminal import Console
 from prvr.training import choose_device
 
 _WIDTH = 132
+
+
+class BenchError(UserError):
+    """The numbers cannot be written where they should be."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,20 @@ def bench_command(argv: list[str]) -> int:
     # Fail now if a file cannot be read or written, not after ten minutes.
     if arguments.films is not None:
         films_in(arguments.films)
-    is_new = not arguments.out.exists()
-    arguments.out.touch()
+    _require_writable(arguments.out)
+    return _measure(arguments, device)
+
+
+def _require_writable(out: Path) -> None:
+    """Refuse a place where ``write_whole`` could not write: it writes a file beside, which then takes the name."""
+    if out.is_dir():
+        raise BenchError(f"--out {out} is a folder: give the name of a file in it")
+    if not out.parent.is_dir():
+        raise BenchError(f"--out {out} is in a folder that does not exist: create it, or choose another file")
     try:
-        return _measure(arguments, device)
-    finally:
-        if is_new and not arguments.out.stat().st_size:
-            arguments.out.unlink()
+        tempfile.TemporaryFile(dir=out.parent).close()
+    except OSError as problem:
+        raise BenchError(f"--out {out} cannot be written ({problem.strerror}): choose another file") from problem
 
 
 def _measure(arguments: BenchArguments, device: torch.device) -> int:

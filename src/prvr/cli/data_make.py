@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -63,12 +63,12 @@ class Make:
     pool: int = 1
     """frames whose mean is one row of the features"""
     repeats: Annotated[float, tyro.conf.arg(help=_REPEATS)] = 0.0
-    val: float = 0.1
-    """share of the videos that is drawn for validation"""
-    test: float = 0.1
-    """share of the videos that is drawn for the test"""
-    seed: int = 0
-    """which videos are drawn; the same seed draws the same"""
+    val: float | None = None
+    """share of the videos that is drawn for validation, without a column split [0.1]"""
+    test: float | None = None
+    """share of the videos that is drawn for the test [0.1]"""
+    seed: int | None = None
+    """which videos are drawn; the same seed draws the same [0]"""
     text: TextFeatures = "words"
     """keep sentences word by word, as trained methods need them; word by word in the space of the pictures, ending with
     the sentence's vector (CLIP); or as one vector each, for the frozen backbone"""
@@ -79,7 +79,7 @@ class Make:
         out = self.out.resolve()
         self._require_sensible(out)
         annotated = self._match()
-        splits = annotated.split(self.val, self.test, self.seed)
+        splits = annotated.split(**self._draws())
         console = Console(highlight=False, soft_wrap=True)
         encoder = self._open_encoder(console)
         try:
@@ -123,8 +123,19 @@ class Make:
             raise DataError(f"{self.out} holds a dataset already; delete it, or choose another --out.")
         require_sampling(self.rate, self.pool, self.repeats)
 
+    def _draws(self) -> dict[str, Any]:
+        """The options that say how videos are drawn, as far as they are given."""
+        options = {"val": self.val, "test": self.test, "seed": self.seed}
+        return {name: given for name, given in options.items() if given is not None}
+
     def _match(self) -> AnnotatedVideos:
         rows = read_caption_table(self.captions)
+        if self._draws() and any(row.split is not None for row in rows):
+            options = ", ".join(f"--{name}" for name in self._draws())
+            raise DataError(
+                f"{self.captions} says in its column split what each video is for, and {options} would draw videos at "
+                f"random: leave {options} out, or remove the column."
+            )
         files = [path for path in find_videos([self.folder]) if isinstance(path, Path) and path.is_file()]
         if not files:
             raise DataError(f"{self.folder} holds no video.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Annotated, TypeAlias
 
@@ -16,6 +17,7 @@ from prvr.terminal import Console
 REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes, without a model
 FIXED_BY_MODEL = ("encoder", "rate")
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
+GivenSettings: TypeAlias = Annotated[tuple[str, ...], tyro.conf.Suppress]  # filled from ``given_settings``
 
 
 def default_library() -> str:
@@ -23,8 +25,21 @@ def default_library() -> str:
     return os.environ.get("PRVR_LIBRARY", "library.prvr")
 
 
-def open_or_create(address: str, settings: LibrarySettings) -> Library:
-    """Open a library, or create it. Settings that differ from an existing library's are an error."""
+def given_settings(argv: Sequence[str]) -> tuple[str, ...]:
+    """The settings of a library that a command line gives, also those whose value is the usual one.
+
+    >>> given_settings(["FILMS", "--rate", "1", "--text_encoder=minilm", "--tags", "holiday"])
+    ('rate', 'text_encoder')
+    """
+    options = {word.partition("=")[0].replace("-", "_") for word in argv}
+    return tuple(setting.name for setting in fields(LibrarySettings) if f"__{setting.name}" in options)
+
+
+def open_or_create(address: str, settings: LibrarySettings, given: Collection[str] = ()) -> Library:
+    """Open a library, or create it. Settings that differ from an existing library's are an error.
+
+    ``given``: settings that were given though their value is the usual one.
+    """
     if not library_exists(address):
         from prvr.cli.choice import choose_encoder
 
@@ -33,13 +48,13 @@ def open_or_create(address: str, settings: LibrarySettings) -> Library:
     if settings.model is not None:
         lib.require_model(settings.model)
     for setting in fields(settings):
-        if setting.name == "model":
+        name, value, stored = setting.name, getattr(settings, setting.name), getattr(lib.settings, setting.name)
+        if name == "model" or (value == getattr(usual, name) and (name not in given or value == "")):
             continue
-        given, stored = getattr(settings, setting.name), getattr(lib.settings, setting.name)
-        if setting.name == "encoder":
-            given, stored = shown_encoder(given), shown_encoder(stored)
-        if given not in (getattr(usual, setting.name), stored):
-            raise LibraryError(_difference(lib, setting.name, given, stored))
+        if name == "encoder":
+            value, stored = shown_encoder(value), shown_encoder(stored)
+        if value != stored:
+            raise LibraryError(_difference(lib, name, value, stored))
     return lib
 
 

@@ -15,7 +15,15 @@ from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.hub_runs import with_loaded_runs
-from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits, shown_encoder
+from prvr.cli.libraries import (
+    GivenSettings,
+    LibraryPath,
+    default_library,
+    given_settings,
+    open_or_create,
+    print_limits,
+    shown_encoder,
+)
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
 from prvr.cli.repair import Repair
@@ -72,6 +80,7 @@ class Add:
     every_frame: bool = False
     """encode frames as well that look like the last encoded one: the same as --repeats 0"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
+    given: GivenSettings = ()
 
     def run(self) -> int:
         settings = replace(self.settings, repeats=0.0) if self.every_frame else self.settings
@@ -87,7 +96,7 @@ class Add:
         if not self.paths and not exists:
             raise LibraryError(f"there is no library at {self.library}, so there is nothing to try again")
         if exists:
-            lib, files = open_or_create(self.library, settings), self._find_videos()
+            lib, files = open_or_create(self.library, settings, self.given), self._find_videos()
         else:  # look for videos before an empty library is created
             files = self._find_videos()
             settings = choose_encoder(settings)
@@ -313,7 +322,10 @@ def library_command(argv: list[str]) -> int:
     if name not in _COMMANDS:
         return print_group_help("prvr library", f"{__doc__}", _COMMANDS, name)
     words = with_loaded_runs(durations_in_seconds(argv[1:], *LIBRARY_DURATIONS), "--model")
-    return tyro.cli(_COMMANDS[name], args=words, prog=f"prvr library {name}").run()
+    command = tyro.cli(_COMMANDS[name], args=words, prog=f"prvr library {name}")
+    if isinstance(command, Add | Watch):
+        command = replace(command, given=given_settings(words))
+    return command.run()
 
 
 def _show_report(report: AddReport, lib: Library) -> None:

@@ -11,7 +11,7 @@ import tyro
 from rich.text import Text
 
 from prvr.cli.console import shown_name
-from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
+from prvr.cli.libraries import GivenSettings, LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.lake import library_exists
 from prvr.library import AddProgress, FolderWatcher, LibrarySettings, WatchEvent, WatchOptions, watched_folders
@@ -41,10 +41,11 @@ class Watch:
     """write down what is said in new videos without subtitles, as for `prvr library add`"""
     options: Annotated[WatchOptions, tyro.conf.arg(name="")] = field(default_factory=WatchOptions)
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
+    given: GivenSettings = ()
 
     def run(self) -> int:
         watched_folders(self.folders, must_exist=not library_exists(self.library))  # before a library is created
-        lib, printer = open_or_create(self.library, self.settings), _Printer()
+        lib, printer = open_or_create(self.library, self.settings, self.given), _Printer()
         watcher = FolderWatcher(
             lib,
             self.folders,

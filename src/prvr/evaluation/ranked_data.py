@@ -65,11 +65,30 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
 def _with_collection(run: Run, data: str | Path, name: str) -> TrainConfig:
     """A run's configuration for another collection: the feature of the same name there, or its usual or only one."""
     config, wanted = run.config, run.visual_feature or ""
-    folder = Collection.find(data, name, wanted).folder / "FeatureData"
+    files = Collection.find(data, name, wanted)
     named = dict.fromkeys([wanted, wanted.replace(config.data.collection, name)])  # charades_clip_L14 → tvr_clip_L14
-    kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)
+    found = {*files.found_features}
+    kept = next((feature for feature in named if feature and {*feature.split("+")} <= found), None)
     changed = replace(config, data=replace(config.data, collection=name, visual_feature=kept))
-    return replace(resolve_config(changed, data), model=config.model) if config.data.features else changed
+    if config.data.features:
+        return replace(resolve_config(changed, data), model=config.model)
+    if kept is None:
+        _require_one_feature(run, data, files)
+    return changed
+
+
+def _require_one_feature(run: Run, data: str | Path, files: Collection) -> None:
+    """Refuse to choose among features of which none is named as those that a run was trained on."""
+    try:
+        Collection.find(data, files.name)
+    except DataError:
+        if len(files.found_features) < 2:
+            raise
+        trained = f"was trained on {run.visual_feature}" if run.visual_feature else "does not say which one it reads"
+        raise DataError(
+            f"{files.folder / 'FeatureData'} holds several features ({', '.join(files.found_features)}), and "
+            f"{run.path} {trained}: keep the one that was made in the same way there, and move the others elsewhere."
+        ) from None
 
 
 def _as_prefix(name: str) -> str:

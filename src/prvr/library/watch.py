@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from prvr.errors import UserError
 from prvr.library.activity import Announcement
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.files import VIDEO_SUFFIXES
+from prvr.library.ingest.files import NOT_TEXT, VIDEO_SUFFIXES
 from prvr.library.ingest.progress import AddProgress, AddReport
 from prvr.library.store.catalogue import Video
 from prvr.library.watch_changes import FolderChanges
@@ -101,6 +101,7 @@ class FolderWatcher:
         self._known: dict[Path, Video] = {}
         self._known_in: dict[Path, list[Path]] = {}  # by watched folder
         self._known_folders: set[Path] = set()
+        self._told_misnamed: set[Path] = set()
         self._again: dict[Path, float] = {}  # new folders, to look at once more
         self._rescan_at = self._retry_at = 0.0
         self._failures, self._last_problem = 0, ""
@@ -135,6 +136,7 @@ class FolderWatcher:
         """Look at what has changed and do what can be done now. Problems are reported and end nothing."""
         try:
             self._look(paths)
+            self._report_misnamed()
             if time.monotonic() < self._retry_at or not self._work(said):
                 self._say_state(said)
         except _Stopped:
@@ -283,6 +285,11 @@ class FolderWatcher:
             if path not in told:
                 told.add(path)
                 self._say(kind, path, text)
+
+    def _report_misnamed(self) -> None:
+        for path in sorted(self.changes.misnamed - self._told_misnamed):
+            self._told_misnamed.add(path)
+            self._say("failed", path, NOT_TEXT)
 
     def _fail(self, problem: Exception) -> None:
         """Report a problem once, and try again after a while."""

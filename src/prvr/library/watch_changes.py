@@ -20,6 +20,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import is_unchanged
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, find_videos, subtitle_signature
 from prvr.library.store.catalogue import Video
+from prvr.library.store.listing import can_be_stored
 from prvr.library.watch_folder import paths_below
 from prvr.media import SUBTITLE_SUFFIXES, MediaError, is_gone
 
@@ -50,6 +51,7 @@ class FolderChanges:
         self.changed: dict[Path, _Waiting] = {}
         self.gone: dict[Path, float] = {}  # and since when
         self.suspect: set[Path] = set()  # files that may have crashed a watcher
+        self.misnamed: set[Path] = set()  # files that cannot be indexed, because their names are not valid UTF-8
 
     @property
     def bytes(self) -> int:
@@ -66,6 +68,8 @@ class FolderChanges:
             look = beside.look(path)
             if look is None:
                 unreadable.append(path)  # a folder without permission, a link to a disk that is away
+                if not can_be_stored(path):
+                    self.misnamed.add(path)
                 continue
             found.add(path)
             video = known.get(path)

@@ -54,7 +54,9 @@ class ChangeFeed:
                 if self._present() != present:
                     return
         except (OSError, RuntimeError) as problem:
-            if self._present() == present:  # no folder has gone: the limit of the system, most often
+            if "decode path" in str(problem):  # a name is not valid UTF-8: follow anew, which looks at everything
+                stop.wait(self.tick)
+            elif self._present() == present:  # no folder has gone: the limit of the system, most often
                 self._blind = True
                 self.problem(str(problem))
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from prvr.library.errors import LibraryError
+from prvr.library.store.listing import can_be_stored
 from prvr.media import BucketPath, MediaError, VideoFile, open_checked, subtitle_files, video_path
 
 # Suffixes of the files that are taken from a folder. A file given by name is tried with any suffix.
@@ -18,6 +19,7 @@ VIDEO_SUFFIXES = frozenset((
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".wmv", ".flv", ".mpg", ".mpeg", ".m2ts", ".mts", ".ts", ".vob",
     ".ogv", ".3gp", ".3g2", ".asf", ".divx", ".mxf", ".gif",
 ))  # fmt: skip
+NOT_TEXT = "has a name that is not valid UTF-8: rename it"  # to the system, names are bytes
 _SAMPLE_BYTES = 1 << 18  # read at each of three places
 _PIECE_BYTES = 1 << 20  # of a whole file that are hashed at a time
 _WHOLE = "w"  # begins digests of whole files
@@ -41,8 +43,8 @@ class SourceFile:
             raise MediaError(path, "is a folder that cannot be read: permission was denied")
         if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device might never end
             raise MediaError(path, "is not a regular file but a pipe, a socket or a device")
-        if not _is_text(str(path)):
-            raise MediaError(path, "has a name that is not valid UTF-8: rename it")
+        if not can_be_stored(path):
+            raise MediaError(path, NOT_TEXT)
         return SourceFile(path, status.st_size, status.st_mtime_ns)
 
 
@@ -56,15 +58,6 @@ class Fingerprint:
     @staticmethod
     def of(path: VideoFile, stop: Event | None = None) -> Fingerprint:
         return Fingerprint(content_digest(path, stop), subtitle_signature(path))
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file name, which is bytes to the system, is text that can be listed and searched for."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def find_videos(paths: Iterable[str | VideoFile]) -> list[VideoFile]:

@@ -40,7 +40,7 @@ async function showVideo(number, isNew) {
   const traced = state.trace !== "0", asked = new URLSearchParams({ ...(state.q ? { query: state.q } : { like: state.like }), trace: traced });
   const evidenceUrl = hit ? hit.evidence_url : state.q || state.like ? `/v1/videos/${video.id}/evidence?${asked}` : null;
   const noEvidence = hit && !evidenceUrl ? "The words of the query were found here. The encoder understands none of them, so there is no evidence in the pictures." : null;
-  await openPlayer({ video, start: time, moments: hit?.moments ?? [], evidenceUrl, noEvidence }, { trace: traced, focus: isNew });
+  await openPlayer({ video, start: time, found: hit?.start, moments: hit?.moments ?? [], evidenceUrl, noEvidence }, { trace: traced, focus: isNew });
 }
 
 function fillForm() {
@@ -127,7 +127,8 @@ byId("home").addEventListener("click", (event) => { event.preventDefault(); byId
 // The browser would write #list into the address, where the picture of a search stands.
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("list").focus(); });
 byId("trace").addEventListener("change", () => { rememberRanks(); go({ trace: byId("trace").checked ? "1" : "0" }); });
-for (const id of FIELDS) byId(id).addEventListener("change", () => go({ [id]: byId(id).value, ...closed }));
+// While a year is typed, the field holds the years 2, 20 and 202: too early for what it allows.
+for (const id of FIELDS) byId(id).addEventListener("change", () => { if (byId(id).type !== "date" || !byId(id).validity.rangeUnderflow) go({ [id]: byId(id).value, ...closed }); });
 byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(byId("token").value); });
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "checkbox";

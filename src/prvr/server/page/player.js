@@ -44,9 +44,11 @@ export function closePlayer({ back = true } = {}) {
 
 function seek(time) { seekMedia(time); noteTime(time); }
 
-function markCard(video) {
+// `moment`: where the moment of the card begins, if the video has a card for each.
+function markCard(video, moment) {
   for (const card of document.querySelectorAll(".card.playing")) { card.classList.remove("playing"); card.removeAttribute("aria-current"); }
-  const card = [...document.querySelectorAll(`.card[data-video="${video.id}"]`)].find((each) => each.checkVisibility());
+  const cards = [...document.querySelectorAll(`.card[data-video="${video.id}"]`)].filter((each) => each.checkVisibility());
+  const card = cards.find((each) => each.dataset.moment === `${video.id}@${moment}`) ?? cards[0];
   card?.classList.add("playing"); card?.setAttribute("aria-current", "true");
 }
 
@@ -60,14 +62,15 @@ function useMoment(moment) {
 // The moment that begins at a time, or else one that holds it.
 const momentAt = (moments, time) => moments.find((moment) => Math.abs(moment.start - time) < 0.06) ?? moments.find((moment) => moment.start <= time && time <= moment.end) ?? null;
 
-// Play a video from a time. `evidenceUrl`: where the evidence of the search is; null if there is none.
-export async function openPlayer({ video, start, moments, evidenceUrl, noEvidence }, { trace, focus }) {
+// Play a video from a time. `evidenceUrl`: where the evidence of the search is; null if there is none. `found`: where the
+// moment of the hit begins.
+export async function openPlayer({ video, start, found, moments, evidenceUrl, noEvidence }, { trace, focus }) {
   const number = ++latest, fresh = shown?.video.id !== video.id;
   byId("stage").hidden = false;
   document.querySelector(".columns").classList.add("open");
   byId("playing").textContent = video.name;
   shown = { video, moment: null };
-  markCard(video);
+  markCard(video, found);
   showDetails(video);
   byId("moments").replaceChildren();
   useMoment(momentAt(moments, start));

@@ -55,10 +55,10 @@ export function updateHits(video) { for (const hit of known.values()) if (hit.vi
 // A video was removed here: so are its hits.
 export function dropHits(video) { for (const [key, hit] of known) if (hit.video.id === video.id) known.delete(key); }
 
-// The hit of a video that is shown, with the moment that begins at a time if there is one.
+// The hit of a video that is shown: with the moment that begins at a time, or else one that holds it, or else the first.
 export function hitOf(video, time) {
   const hits = [...known.values()].filter((hit) => hit.video.id === Number(video));
-  return hits.find((hit) => hit.moments.some((moment) => Math.abs(moment.start - time) < 0.06)) ?? hits[0];
+  return hits.find((hit) => hit.moments.some((moment) => Math.abs(moment.start - time) < 0.06)) ?? hits.find((hit) => hit.start <= time && time <= hit.end) ?? hits[0];
 }
 
 async function load(more) {
@@ -173,7 +173,8 @@ function card(hit, traced) {
   const others = hit.moments.slice(1, 3).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
   const like = make("button", { type: "button", class: "chip", "aria-label": `More like ${hit.video.name} at ${clock(hit.start)}`, onclick: () => moreLike(hit.video.id, hit.start, hit.end) }, "More like this");
   const chips = make("div", { class: "chips", role: "group", "aria-label": `More of ${hit.video.name}` }, ...others, like, pick({ video: hit.video.id, start: hit.start, end: hit.end, name: hit.video.name }, "Pick"));
-  return make("li", { class: `hit card${state.video === String(hit.video.id) ? " playing" : ""}`, "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
+  const playing = state.video === String(hit.video.id) && hitOf(state.video, Number(state.t) || 0) === hit;
+  return make("li", { class: `hit card${playing ? " playing" : ""}`, "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
 }
 
 // Search for moments that look like a stretch of a video.
