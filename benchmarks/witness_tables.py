@@ -220,23 +220,24 @@ def draw(cells: dict[str, list[Result]]) -> Any:
     """ΔSumR of some scorings against the base, with intervals, cell by cell."""
     shown = {
         "hubs": ("hub offset", "#999999"),
-        "pooled+hubs": ("+ pooled query", "#E69F00"),
-        "words+hubs": ("+ words", "#0072B2"),
         "shuffled+hubs": ("+ other queries' words", "#D55E00"),
+        "words+hubs": ("+ words", "#0072B2"),
+        "second:second-base+hubs": ("+ second base", "#E69F00"),
+        "second:second-base+words+hubs": ("+ second base and words", "#009E73"),
     }
-    with blank_figure(9.6, 0.6 + 0.6 * len(cells)) as figure:
+    with blank_figure(9.6, 0.6 + 0.7 * len(cells)) as figure:
         axes = figure.add_axes((0.24, 0.16, 0.73, 0.72))
         for place, (key, (label, colour)) in enumerate(shown.items()):
             tried = [(row, [r for r in some if key in r.ranks]) for row, some in enumerate(cells.values())]
             found = [pooled([r.pair("base", key) for r in some]) for _, some in tried if some]
-            rows = [row + 0.18 * (place - 1.5) for row, some in tried if some]
+            rows = [row + 0.15 * (place - 2) for row, some in tried if some]
             sides = [[e.delta - e.low for e in found], [e.high - e.delta for e in found]]
             axes.errorbar([e.delta for e in found], rows, xerr=sides, fmt="o", color=colour, label=label, markersize=4)
         axes.axvline(0, color="#888888", linewidth=0.8)
         axes.set_yticks(range(len(cells)), labels=list(cells))
         axes.invert_yaxis()
         axes.set(xlabel="ΔSumR to the base, 95 % interval over videos")
-        axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower left", bbox_to_anchor=(-0.3, 1.0))
+        axes.legend(frameon=False, ncols=5, fontsize=8, loc="lower left", bbox_to_anchor=(-0.3, 1.0))
     return figure
 
 
@@ -263,6 +264,8 @@ def main() -> None:
             on_top = {after: "words on top of both", after.replace("words", "pooled"): "pooled query on top of both"}
             on_top[f"{beside}:third-base+hubs"] = "a third base on top of both"
             print(changes(some, before, {**words, **on_top}) + "\n")
+            if third := having(some, f"{beside}:third-base+hubs"):
+                print(changes(third, f"{beside}:third-base+hubs", {after: "words in place of the third base"}) + "\n")
     if some := having(cells, "second:better-base"):
         print("### Is a sum more than luck?\n")
         print(changes(some, "second:better-base", {"second:second-base": "the sum of both"}) + "\n")
