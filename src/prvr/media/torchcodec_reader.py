@@ -24,6 +24,9 @@ from prvr.media.sampling import TOLERANCE, longest_still
 try:
     import torchcodec
     from torchcodec.decoders import VideoDecoder
+
+    if torchcodec.ffmpeg_major_version is None:  # newer versions can be imported without FFmpeg, and decode pictures
+        raise ImportError("it found no FFmpeg that it can load")
 except (ImportError, OSError, RuntimeError) as problem:  # without a suitable FFmpeg, loading it fails in several ways
     reason = ImportError(str(problem).strip().splitlines()[0])
     raise MissingExtra("torchcodec (with a system FFmpeg that it can load)", "media-torchcodec", reason) from problem
