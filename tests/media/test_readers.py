@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -184,6 +186,16 @@ def test_permission_denied(films: Path, backend: Backend, monkeypatch: pytest.Mo
 def test_a_bad_rate_is_refused(films: Path, backend: Backend) -> None:
     with pytest.raises(ValueError, match="rate"):
         list(open_video(films / "steady.mp4", backend).frames(rate=0))
+
+
+def test_torchcodec_without_ffmpeg_is_not_the_fault_of_the_file(films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since 0.17 at the latest it can be imported then, and fails when a file is opened."""
+    package = SimpleNamespace(__version__="0.17", ffmpeg_major_version=None)
+    monkeypatch.setitem(sys.modules, "torchcodec", package)
+    monkeypatch.setitem(sys.modules, "torchcodec.decoders", SimpleNamespace(VideoDecoder=None))
+    monkeypatch.delitem(sys.modules, "prvr.media.torchcodec_reader", raising=False)
+    with pytest.raises(MissingExtra, match="with a system FFmpeg that it can load"):
+        open_video(films / "steady.mp4", "torchcodec")
 
 
 def test_ten_hours_in_little_memory(tmp_path: Path, backend: Backend) -> None:

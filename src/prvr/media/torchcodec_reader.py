@@ -24,6 +24,9 @@ from prvr.media.sampling import TOLERANCE, longest_still
 try:
     import torchcodec
     from torchcodec.decoders import VideoDecoder
+
+    if torchcodec.ffmpeg_major_version is None:  # newer versions can be imported without FFmpeg, and decode pictures
+        raise ImportError("it found no FFmpeg that it can load")
 except (ImportError, OSError, RuntimeError) as problem:  # without a suitable FFmpeg, loading it fails in several ways
     reason = ImportError(str(problem).strip().splitlines()[0])
     raise MissingExtra("torchcodec (with a system FFmpeg that it can load)", "media-torchcodec", reason) from problem
@@ -53,13 +56,14 @@ class TorchcodecReader(VideoReader):
         height, width = first.shape[:2]  # upright already
         aspect = float(about.pixel_aspect_ratio or 1)
         turned = round((about.rotation or 0) / 90) % 2 == 1
+        duration = _duration(decoder)
         self.info = VideoInfo(
             path=path,
-            duration=about.duration_seconds,
+            duration=duration,
             width=width if turned else max(1, round(width * aspect)),
             height=max(1, round(height * aspect)) if turned else height,
             rotation=-round((about.rotation or 0) / 90) * 90 % 360,
-            fps=about.average_fps,
+            fps=about.num_frames / duration if about.num_frames and duration else about.average_fps,
             codec=about.codec or "unknown",
             streams=(StreamInfo("video", about.codec or "unknown"),),
         )
@@ -78,10 +82,10 @@ class TorchcodecReader(VideoReader):
             raise ValueError(f"The rate must be between 0 and 1000 frames per second; got {rate}.")
         self.problem = None
         decoder = self._open()
-        begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
+        begin = decoder.metadata.begin_stream_seconds
         pictures = decoder.metadata.num_frames or 1
         most = pictures + longest_still(pictures) * rate  # what the file claims is not believed
-        total = max(1, math.ceil(min((end - begin - TOLERANCE) * rate, most)))
+        total = max(1, math.ceil(min((_duration(decoder) - TOLERANCE) * rate, most)))
         at_once = max(1, _BATCH_BYTES // (3 * self.info.width * self.info.height))
         for first in range(0, total, at_once):
             times = [k / rate for k in range(first, min(total, first + at_once))]
@@ -125,6 +129,23 @@ def nvdec_reader() -> type[NvdecReader]:
     if not torch.cuda.is_available():
         raise EncoderError("nvdec decodes videos on an NVIDIA GPU, but torch sees none here: use the decoder pyav.")
     return NvdecReader
+
+
+def _duration(decoder: Any) -> float:
+    """Seconds from the first picture to the end of the last one.
+
+    With FFmpeg 8 and 9, a packet may last beyond pictures that are shown after it, and torchcodec takes the latest end
+    of a packet. Where that is later than the header says, the last picture decides.
+    """
+    about = decoder.metadata
+    stated = about.duration_seconds_from_header
+    if stated is not None and about.duration_seconds > stated + TOLERANCE:
+        try:
+            last = decoder.get_frame_at(about.num_frames - 1)
+        except _FAILURES:  # damaged there
+            return float(about.duration_seconds)
+        return min(float(about.duration_seconds), last.pts_seconds + last.duration_seconds - about.begin_stream_seconds)
+    return float(about.duration_seconds)
 
 
 def _displayed(image: Image, info: VideoInfo, fit: Fit | None) -> Image:

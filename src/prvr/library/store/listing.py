@@ -119,11 +119,11 @@ def can_be_stored(path: VideoFile) -> bool:
 def inner_folders(db: sqlite3.Connection, folder: VideoFile) -> dict[str, int]:
     """Names of the folders directly in a folder, each with the number of videos in it and below."""
     first, end = path_range(folder)
-    rest = "substr(path, ?1)"
+    rest = "substr(path, :start)"
     found = db.execute(
-        f"SELECT substr({rest}, 1, instr({rest}, ?2) - 1) AS name, COUNT(*) FROM videos "
-        f"WHERE path >= ?3 AND path < ?4 AND state = 'ok' AND instr({rest}, ?2) > 0 GROUP BY name ORDER BY name",
-        (len(first) + 1, first[-1], first, end),
+        f"SELECT substr({rest}, 1, instr({rest}, :separator) - 1) AS name, COUNT(*) FROM videos WHERE path >= :first "
+        f"AND path < :end AND state = 'ok' AND instr({rest}, :separator) > 0 GROUP BY name ORDER BY name",
+        {"start": len(first) + 1, "separator": first[-1], "first": first, "end": end},
     )
     return dict(found.fetchall())
 
