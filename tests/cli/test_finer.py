@@ -144,13 +144,19 @@ def test_a_bank_for_a_run_that_has_no_data_of_its_own(run: Path, data: Path, tmp
     assert "sentences of synth train" in load_record(copy / "eval" / "test-average").protocol.notes
 
 
-def test_another_dataset_is_named_everywhere(
-    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "other" / "elsewhere"
+def copy_elsewhere(data: Path, folder: Path) -> Path:
+    """The dataset again, under another name."""
+    other = folder / "elsewhere"
     shutil.copytree(data / "synth", other, ignore=shutil.ignore_patterns(".prvr-cache"))
     for path in [*(other / "TextData").iterdir()]:
         path.rename(path.with_name(path.name.replace("synth", "elsewhere")))
+    return other
+
+
+def test_another_dataset_is_named_everywhere(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_elsewhere(data, tmp_path / "other")
     assert main(["eval", str(run), "--data", str(tmp_path / "other"), "--query-bank"]) == 0
     assert "elsewhere test: " in (text := " ".join(capsys.readouterr().out.split()))
     assert "cross-dataset: trained on synth" in text
@@ -179,10 +185,7 @@ def test_another_dataset_is_named_everywhere(
 def test_of_several_features_in_another_dataset_none_is_guessed(
     run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = tmp_path / "other" / "elsewhere"
-    shutil.copytree(data / "synth", other, ignore=shutil.ignore_patterns(".prvr-cache"))
-    for path in [*(other / "TextData").iterdir()]:
-        path.rename(path.with_name(path.name.replace("synth", "elsewhere")))
+    other = copy_elsewhere(data, tmp_path / "other")
     features, command = other / "FeatureData", ["eval", str(run), "--data", str(tmp_path / "other")]
     shutil.copytree(features / "synth", features / "second")
     assert main(command) == 0, "one has the name of those that the run was trained on"
