@@ -5,11 +5,15 @@
 
 For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
 the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
-same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has twice the epochs,
-which takes longer than witnesses do; a *compiled* one is trained in the fast form of long trainings; an *alike* one
-does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike 0.8``),
-and gets witnesses of its own; *second* trains nothing, but uses the usual bases of the next seeds as witnesses, one
-and two of them; *quarter* uses one that was trained for a quarter of the epochs. Both also try the witness on top.
+same seeds train all of them. ``--steps 0`` trains no witnesses: bases and hub offsets alone.
+
+Other bases can be trained beside (``--bases``):
+
+    longer     twice the epochs, which take longer than witnesses do, and witnesses on it
+    alike      a video is no wrong answer to a sentence like its own (``prvr train --alike 0.8``), and witnesses on it
+    compiled   trained in the fast form of long trainings
+    second     trains nothing: the usual bases of the next seeds, one or two of them, in place of the witness
+    quarter    one that was trained for a quarter of the epochs in its place; both also with the witness on top
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -198,10 +202,10 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     stage = witness_stage(task, arguments)
     kept = run.path / "witnesses"
     experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike, kept, arguments.pooled)
-    if task.base in ("longer", "compiled"):  # witnesses of a longer base: ``--epochs``
-        found = experiment.base_alone()
-    elif others:
+    if others:
         found = experiment.beside([other.load_model(device=device)[0] for other in others])
+    elif task.base == "compiled" or not stage.steps:
+        found = experiment.base_alone()
     else:
         ablated = task.base == "usual" and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
         found = experiment.run(arguments.ablations if ablated else ())
@@ -239,12 +243,15 @@ def partners(task: Task, arguments: argparse.Namespace) -> list[Task]:
 
 def witness_stage(task: Task, arguments: argparse.Namespace) -> WitnessStage:
     """How witnesses are trained; beside a second base, with the inputs that validation chose without it."""
-    stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs=arguments.inputs)
+    usual_steps = 400 if arguments.quick else 1500
+    steps = usual_steps if arguments.steps is None else arguments.steps
+    stage = WitnessStage(steps=steps, inputs=arguments.inputs)
     if arguments.quick:
         stage = replace(stage, queries=32, negatives=11)
     usual = arguments.study / "results" / replace(task, base="usual").name / "about.json"
     if task.base in BESIDE and usual.exists():
-        stage = replace(stage, inputs=json.loads(usual.read_text())["inputs"])
+        chosen = json.loads(usual.read_text())["inputs"]  # empty where no witness was trained
+        stage = replace(stage, inputs=chosen or stage.inputs)
     return stage
 
 
@@ -360,7 +367,7 @@ class Queue:
         words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
         words += ["--ablations", *a.ablations, "--ablated", *a.ablated, "--seeds", *map(str, a.seeds)]
         words += ["--epochs", str(a.epochs)] if a.epochs else []
-        words += ["--steps", str(a.steps)] if a.steps else []
+        words += ["--steps", str(a.steps)] if a.steps is not None else []
         words += ["--inputs", a.inputs, *([] if a.pooled else ["--no-pooled"])]
         return [*words, *(["--quick"] if a.quick else [])]
 
@@ -429,7 +436,7 @@ def main() -> None:
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
     parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds (--quick: 80), 30 on proxies")
-    parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 400 with --quick")
+    parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 400 with --quick; 0: none")
     parser.add_argument("--inputs", default="auto", choices=("auto", "raw", "both"), help="that witnesses read")
     parser.add_argument("--no-pooled", dest="pooled", action="store_false", help="leave out the pooled query")
     parser.add_argument("--build", help=argparse.SUPPRESS)

@@ -52,6 +52,7 @@ SCORINGS = {
 OTHER_BASES = {
     "longer:base": "twice the epochs",
     "longer:hubs": "the same, hub offset",
+    "longer:words+hubs": "the same, words and hub offset",
     "second:better-base": "the better of two bases on validation",
     "second:second-base": "the base of another seed as the witness",
     "second:second-base+hubs": "the same, hub offset",
@@ -255,8 +256,9 @@ def main() -> None:
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
     words = {"words+hubs": SCORINGS["words+hubs"]}
     if longer := having(cells, "longer:hubs", "words"):
-        print("### Against a base of twice the epochs\n\n" + changes(longer, "longer:base", words) + "\n")
-        print(changes(longer, "longer:hubs", words) + "\n")
+        both = {**words, "longer:words+hubs": "the same on the longer base"}
+        print("### Against a base of twice the epochs\n\n" + changes(longer, "longer:base", both) + "\n")
+        print(changes(longer, "longer:hubs", both) + "\n")
     for beside in ("second", "quarter"):
         before, after = f"{beside}:second-base+hubs", f"{beside}:second-base+words+hubs"
         if some := having(cells, after, "words"):
