@@ -43,7 +43,7 @@ def open_or_create(address: str, settings: LibrarySettings, given: Collection[st
     if not library_exists(address):
         from prvr.cli.choice import choose_encoder
 
-        return create_library(address, choose_encoder(settings))
+        return create_library(address, choose_encoder(settings), given=given)
     lib, usual = open_library(address), LibrarySettings()
     if settings.model is not None:
         lib.require_model(settings.model)

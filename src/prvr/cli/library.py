@@ -102,7 +102,7 @@ class Add:
             settings = choose_encoder(settings)
             if self.cluster is None:
                 start_decoders(files, settings, self.processes)
-            lib = create_library(self.library, settings)
+            lib = create_library(self.library, settings, given=self.given)
         report = self._add(lib, files)
         _show_report(report, lib)
         print_limits(lib)

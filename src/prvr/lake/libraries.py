@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,16 @@ def open_library(address: str | Path, encoders: EncoderOverrides | None = None) 
 
 
 def create_library(
-    address: str, settings: LibrarySettings | None = None, encoders: EncoderOverrides | None = None
+    address: str,
+    settings: LibrarySettings | None = None,
+    encoders: EncoderOverrides | None = None,
+    given: Collection[str] = (),
 ) -> Library:
-    """Create an empty library. See ``open_library``."""
-    plan = plan_library(settings or LibrarySettings(), encoders or {})
+    """Create an empty library. See ``open_library``.
+
+    ``given``: settings that were given though their value is the usual one.
+    """
+    plan = plan_library(settings or LibrarySettings(), encoders or {}, given)
     if not is_lake(address):
         return Library.create_planned(Path(address), plan)
     from prvr.lake.settings import create_tables

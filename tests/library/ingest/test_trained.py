@@ -114,8 +114,9 @@ def test_a_picture_is_asked_for_without_probabilities(trained: Library) -> None:
 
 
 def test_runs_that_do_not_fit_are_refused(run: Run, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(LibraryError, match=r"trained on 2 frames per second, not 4: leave --rate out"):
-        Library.create(tmp_path / "library", model=run.path, rate=4.0)
+    for rate in (4.0, 1.0):  # 1 is the usual one
+        with pytest.raises(LibraryError, match=rf"trained on 2 frames per second, not {rate:g}: leave --rate out"):
+            Library.create(tmp_path / "library", model=run.path, rate=rate)
     with pytest.raises(LibraryError, match="leave out --local"):
         Library.create(tmp_path / "library", model=run.path, local="frames")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,17 +37,21 @@ class LibraryPlan:
             keep_model(self.run, self.record.model, folder)
 
 
-def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> LibraryPlan:
+def plan_library(settings: LibrarySettings, encoders: EncoderOverrides, given: Collection[str] = ()) -> LibraryPlan:
     """Open the encoders that the settings name, unless they are given, and check that everything fits together.
 
     Without a name, a model or an open encoder, the image–text encoder that is prepared is taken.
+
+    ``given``: settings that were given though their value is the usual one.
     """
     run = None
     if settings.model is not None:
         from prvr.library.ingest.trained import open_run  # imports the models of every method
 
         run = open_run(settings.model)
-        settings = settings_for_model(settings, run, given_encoder=encoders.get(FRAMES) is not None)
+        settings = settings_for_model(
+            settings, run, given_encoder=encoders.get(FRAMES) is not None, given_rate="rate" in given
+        )
     elif not settings.encoder and encoders.get(FRAMES) is None:
         settings = replace(settings, encoder=default_encoder())
     frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
@@ -76,16 +80,19 @@ def plan_with_encoders(
         **settings,
     )
     opened = {FRAMES: encoder, TEXT: text_encoder}
-    return plan_library(chosen, {track: None if isinstance(each, str) else each for track, each in opened.items()})
+    encoders = {track: None if isinstance(each, str) else each for track, each in opened.items()}
+    return plan_library(chosen, encoders, given=settings)
 
 
-def settings_for_model(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:
+def settings_for_model(
+    settings: LibrarySettings, run: Run, *, given_encoder: bool, given_rate: bool
+) -> LibrarySettings:
     """Take encoder and rate from a trained run. Refuses settings that contradict it."""
     from prvr.library.ingest.trained import recipes_of
 
     frames, _ = recipes_of(run)
     defaults = {each.name: each.default for each in fields(settings)}
-    if settings.rate not in (defaults["rate"], frames.rate):
+    if settings.rate != frames.rate and (given_rate or settings.rate != defaults["rate"]):
         raise LibraryError(
             f"{run.path} was trained on {frames.rate:g} frames per second, not {settings.rate:g}: leave --rate out"
         )
