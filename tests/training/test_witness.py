@@ -252,11 +252,16 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
         Trainer(config, world, run, group, None).train()
     kept = load_run_witness(run)
     assert kept is not None
-    first, again = (evaluate_run(run, data=world).record.ranks for _ in range(2))
+    outcome = evaluate_run(run, data=world)
+    first, again = outcome.record.ranks, evaluate_run(run, data=world).record.ranks
     assert torch.equal(first["witness"], again["witness"])
     dataset = load_split(config, world, "test")
-    assert torch.equal(first["witness"], ranks(kept.scores(run.load_model()[0], dataset), dataset.query_video))
-    assert "witness_any" in first
+    scores = kept.scores(run.load_model()[0], dataset)
+    assert torch.equal(first["witness"], ranks(scores.final, dataset.query_video))
+    assert torch.equal(first["hubs"], ranks(scores.hubs, dataset.query_video))
+    assert {"witness_any", "hubs_any"} <= first.keys()
+    parts = [change.delta_sum_r for change in outcome.witness_changes.values()]
+    assert sum(parts) == pytest.approx(recalls(first["witness"]).sum_r - recalls(first["base"]).sum_r)
     account = pair_account(open_subject(run, data=world), 0, 1)
     assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
     assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
@@ -347,7 +352,7 @@ def test_validation_chooses_what_a_witness_reads(trained_base: Run, world: Path,
     for inputs in ("raw", "both", "auto"):
         again = with_settings(trained_base, tmp_path / inputs, witness_stage=asdict(replace(stage, inputs=inputs)))
         fitted = fit_run_witness(again, *splits, torch.device("cpu"))
-        scores = fitted.scores(again.load_model()[0], splits[1])
+        scores = fitted.scores(again.load_model()[0], splits[1]).final
         found[inputs] = fitted.inputs, recalls(ranks(scores, splits[1].query_video)).sum_r
     assert found["raw"][1] != found["both"][1]
     assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])

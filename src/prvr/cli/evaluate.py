@@ -33,9 +33,11 @@ ROWS = {  # column of the record -> what is printed
     "backbone": "backbone alone",
     "base": "base branch",
     "trace": "TRACE",
+    "hubs": "base, hub offset",
     "witness": "witness",
     "base_any": "base, any",
     "trace_any": "TRACE, any",
+    "hubs_any": "base, hub offset, any",
     "witness_any": "witness, any",
     "base_bank": "base, query bank",
     "trace_bank": "TRACE, query bank",
@@ -192,6 +194,8 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
             console.print(f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, soft_wrap=True)
+        for what, change in outcome.witness_changes.items():
+            console.print(f"  {what}: {change} (paired, 95 %)", highlight=False, soft_wrap=True)
         final = "trace" if outcome.comparison is not None else "base"
         if outcome.bank is not None:
             change = compare_ranks(outcome.record.ranks[final], outcome.record.ranks[f"{final}_bank"])
@@ -207,6 +211,7 @@ def outcome_dict(outcome: Outcome) -> dict[str, object]:
         "weights": outcome.selection,
         "recalls": recalls,
         "comparison": comparison,
+        "witness_changes": {what: change.as_dict() for what, change in outcome.witness_changes.items()},
         "protocol": asdict(outcome.record.protocol),
         "coverage": outcome.coverage,
         "probabilities": None if outcome.trust is None else asdict(outcome.trust.quality),

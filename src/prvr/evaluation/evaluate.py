@@ -55,6 +55,17 @@ class Outcome:
     def final_scores(self) -> Tensor:
         return self.scores.final(self.fusion_weight)
 
+    @property
+    def witness_changes(self) -> dict[str, Comparison]:
+        """What the two parts of a witness change; empty where the run has none."""
+        ranked = self.record.ranks
+        if "witness" not in ranked:
+            return {}
+        return {
+            "hub offset against base": compare_ranks(ranked["base"], ranked["hubs"]),
+            "witness against base with hub offset": compare_ranks(ranked["hubs"], ranked["witness"]),
+        }
+
 
 def evaluate_run(
     run: Run,
@@ -70,9 +81,10 @@ def evaluate_run(
 ) -> Outcome:
     """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>-<weights>``.
 
-    Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), ``witness`` (where the run
-    has one), ``base_bank`` and ``trace_bank`` (with the query-bank correction), and where the data lists several
-    correct videos ``base_any``, ``trace_any`` and so on (the best of them).
+    Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), ``witness`` and ``hubs``
+    (the base with the witness's hub offset, without its words; where the run has one), ``base_bank`` and ``trace_bank``
+    (with the query-bank correction), and where the data lists several correct videos ``base_any``, ``trace_any`` and so
+    on (the best of them).
 
     Args:
         run: the run.
@@ -91,19 +103,20 @@ def evaluate_run(
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
     by_witness = witness_ranking(subject)
     if by_witness is not None:
-        matrices["witness"] = by_witness
+        matrices["witness"] = by_witness.final
     bank = sentence_bank(subject) if query_bank else None
     for name, correction in ({} if bank is None else bank.corrections).items():
         matrices[f"{name}_bank"] = correction.apply(matrices[name])
     truth = dataset.query_video.to(scores.base.device)
-    columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
+    ranked = matrices | ({} if by_witness is None else {"hubs": by_witness.hubs})
+    columns = {column: ranks(matrix, truth).cpu() for column, matrix in ranked.items()}
     comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
     alone = backbone_ranks(subject)
     if alone is not None:
         columns["backbone"] = alone
     covered: dict[str, dict[int, float]] = {}
     if subject.several_positives:
-        columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
+        columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in ranked.items()}
         covered = {c: {k: _coverage(subject, m, k) for k in (10, 100)} for c, m in matrices.items()}
     notes = [subject.data.note] if subject.data is not None and subject.data.note else []
     notes += [] if bank is None else [bank.note]

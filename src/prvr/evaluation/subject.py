@@ -12,7 +12,7 @@ from torch import Tensor
 from prvr.data import Collection, DataError, Dataset, read_positives
 from prvr.evaluation.ranked_data import RankedData, find_data
 from prvr.evaluation.records import EvaluationProtocol
-from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, move_if_it_fits
+from prvr.training import Run, TraceModel, TrainConfig, WitnessScores, load_run_witness, move_if_it_fits
 
 _BEFORE_TRACE = ("backbone", "backbone-best", "start")  # weights whose TRACE has learned nothing yet
 
@@ -111,8 +111,8 @@ def open_subject(
     )
 
 
-def witness_ranking(subject: Subject) -> Tensor | None:
-    """Final scores of the split by the run's witness, (Q, V); None where it has none, or for other weights."""
+def witness_ranking(subject: Subject) -> WitnessScores | None:
+    """The split, scored by the run's witness; None where it has none, or for other weights."""
     kept = load_run_witness(subject.run, subject.device) if subject.weights == subject.config.selection else None
     return None if kept is None else kept.scores(subject.model, subject.dataset)
 

@@ -65,7 +65,13 @@ from prvr.training.witness import (
     witness_scores,
 )
 from prvr.training.witness_fusion import QueryWeights, fit_hubs, fit_query_weights, fit_weight, rescored, rescored_sum_r
-from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness, save_run_witness
+from prvr.training.witness_run import (
+    FittedWitness,
+    WitnessScores,
+    fit_run_witness,
+    load_run_witness,
+    save_run_witness,
+)
 
 __all__ = [
     "HARMLESS",
@@ -101,6 +107,7 @@ __all__ = [
     "TrainingError",
     "TrainingProcess",
     "WitnessMaterial",
+    "WitnessScores",
     "WitnessStage",
     "backbone_optimiser",
     "backbone_rate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +33,13 @@ from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescore
 _FORMER_CANDIDATES = 50  # of witnesses that were stored without their number
 
 
+class WitnessScores(NamedTuple):
+    """Scores of a split, (Q, V)."""
+
+    hubs: Tensor  # S_base − μ·h: without any word
+    final: Tensor
+
+
 @dataclass(frozen=True)
 class FittedWitness:
     """A witness with everything that re-scoring needs: ``S = S_base − μ·h``, then ``+ λ·S_words`` among the best."""
@@ -44,11 +52,11 @@ class FittedWitness:
     candidates: int = CANDIDATES
 
     @torch.no_grad()
-    def scores(self, model: TraceModel, dataset: Dataset) -> Tensor:
-        """Final scores of a split, (Q, V)."""
+    def scores(self, model: TraceModel, dataset: Dataset) -> WitnessScores:
+        """Score a split."""
         material = witness_material(model, dataset, self.bank, candidates=self.candidates, inputs=self.inputs)
         material = material.without_hubs(self.hubs)
-        return rescored(material, witness_scores(self.witness, material), self.words)
+        return WitnessScores(material.base, rescored(material, witness_scores(self.witness, material), self.words))
 
     @torch.no_grad()
     def hub_offset(self, backbone: Backbone, videos: VideoTokens) -> Tensor:
