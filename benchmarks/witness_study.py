@@ -292,6 +292,7 @@ class Queue:
         self.taken: list[float] = []  # seconds of finished tasks
         self.writing = threading.Lock()
         self.running: set[subprocess.Popen[bytes]] = set()
+        self.failed = False
 
     def say(self, text: str) -> None:
         line = f"{time.monotonic() - self.began:6.0f} s  {text}"
@@ -332,6 +333,7 @@ class Queue:
         done = self.call([*self._same(), "--build", name], log)
         self.say(f"{name}: data {'ready' if done else 'FAILED'} after {time.monotonic() - began:.0f} s")
         if not done:
+            self.failed = True
             self.say(log.read_text(errors="replace")[-1500:])
         return done
 
@@ -354,6 +356,7 @@ class Queue:
         words = [*self._same(), "--one", task.cell, str(task.seed), task.base]
         log = self.arguments.study / "logs" / f"{task.name}.log"
         if not self.call(words, log):
+            self.failed = True
             self.say(f"{task.name}: FAILED or cut, {log} ends with\n{log.read_text(errors='replace')[-1500:]}")
             return
         self.taken.append(time.monotonic() - began)
@@ -381,7 +384,7 @@ class Queue:
             zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
         ):
             for path in found:
-                for name in ("ranks.csv", "summary.json", "about.json"):
+                for name in ("ranks.csv", "about.json"):
                     archive.write(path.parent / name, f"{path.parent.name}/{name}")
 
     def run(self) -> None:
@@ -419,6 +422,28 @@ def rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 1) for name, value in values.items()}
 
 
+def refuse(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Say what cannot be done, before anything is written."""
+    a = arguments
+    proxies = [name for name in a.cells if not CELLS[name].is_world]
+    if len({*a.seeds}) < len(a.seeds):
+        parser.error("--seeds names one twice")
+    if "second" in a.bases and len(a.seeds) < 2:
+        parser.error("--bases second takes the base of the next seed: name at least two --seeds")
+    if "alike" in a.bases and not any(CELLS[name].source == "charades" for name in a.cells):
+        parser.error("--bases alike is for charades: sentences of the other cells were written for one video each")
+    if proxies and (a.annotations is None or not a.annotations.is_dir()):
+        parser.error(f"{proxies[0]} needs --annotations, a folder")
+    if (a.steps or 0) < 0 or (a.epochs is not None and a.epochs < 1):
+        parser.error("--steps must be at least 0, --epochs at least 1")
+    unknown = {*a.ablations} - {*WITNESS_ABLATIONS}
+    if unknown:
+        parser.error(f"--ablations: there are {', '.join(WITNESS_ABLATIONS)}, and no {', '.join(sorted(unknown))}")
+    for earlier in a.before:
+        if not zipfile.is_zipfile(earlier):
+            parser.error(f"--before {earlier}: not a ranks.zip of an earlier call")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, metavar="STUDY")
@@ -429,8 +454,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing that will not end within them")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with the first seed …")
-    parser.add_argument("--ablated", nargs="*", default=ABLATED, help="… here")
+    parser.add_argument(
+        "--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with the first seed of --ablated"
+    )
+    parser.add_argument("--ablated", nargs="*", choices=list(CELLS), default=ABLATED, help="… of these cells")
     parser.add_argument("--bases", nargs="*", default=[], choices=BASES, help="further ones")
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
@@ -448,13 +475,16 @@ def main() -> None:
         cell, seed, base = arguments.one
         one(Task(cell, int(seed), base), arguments)
     else:
+        refuse(arguments, parser)
         arguments.out = arguments.out or arguments.study
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.study / "results").mkdir(parents=True, exist_ok=True)
         for earlier in arguments.before:
             with zipfile.ZipFile(earlier) as archive:
                 archive.extractall(arguments.study / "results")
-        Queue(arguments).run()
+        queue = Queue(arguments)
+        queue.run()
+        sys.exit(1 if queue.failed else 0)
 
 
 if __name__ == "__main__":

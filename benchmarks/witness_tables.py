@@ -226,10 +226,13 @@ def draw(cells: dict[str, list[Result]]) -> Any:
         "second:second-base+hubs": ("+ second base", "#E69F00"),
         "second:second-base+words+hubs": ("+ second base and words", "#009E73"),
     }
-    with blank_figure(9.6, 0.6 + 0.7 * len(cells)) as figure:
-        axes = figure.add_axes((0.24, 0.16, 0.73, 0.72))
+    height = 1.1 + 0.7 * len(cells)
+    with blank_figure(9.6, height) as figure:
+        axes = figure.add_axes((0.24, 0.6 / height, 0.73, 1 - 1.1 / height))
         for place, (key, (label, colour)) in enumerate(shown.items()):
             tried = [(row, [r for r in some if key in r.ranks]) for row, some in enumerate(cells.values())]
+            if not any(some for _, some in tried):
+                continue
             found = [pooled([r.pair("base", key) for r in some]) for _, some in tried if some]
             rows = [row + 0.15 * (place - 2) for row, some in tried if some]
             sides = [[e.delta - e.low for e in found], [e.high - e.delta for e in found]]
@@ -247,7 +250,12 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS")
     parser.add_argument("--figure", type=Path, help="also draw the first table: a path without suffix")
     arguments = parser.parse_args()
-    found = joined([r for path in arguments.results for r in read_results(path)])
+    try:
+        found = joined([r for path in arguments.results for r in read_results(path)])
+    except (OSError, zipfile.BadZipFile) as problem:
+        parser.error(f"not the results of a study (a folder with ranks.zip, or such a file): {problem}")
+    if not found:
+        parser.error("no training of a usual base is in these results")
     cells: dict[str, list[Result]] = {}
     for result in found:
         cells.setdefault(result.cell, []).append(result)
@@ -255,9 +263,10 @@ def main() -> None:
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
     words = {"words+hubs": SCORINGS["words+hubs"]}
-    if longer := having(cells, "longer:hubs", "words"):
-        both = {**words, "longer:words+hubs": "the same on the longer base"}
+    if longer := having(cells, "longer:hubs"):
+        both = {**words, "longer:hubs": "hub offset on the longer base", "longer:words+hubs": "words on it, hub offset"}
         print("### Against a base of twice the epochs\n\n" + changes(longer, "longer:base", both) + "\n")
+        del both["longer:hubs"]
         print(changes(longer, "longer:hubs", both) + "\n")
     for beside in ("second", "quarter"):
         before, after = f"{beside}:second-base+hubs", f"{beside}:second-base+words+hubs"

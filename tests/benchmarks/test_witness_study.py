@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from argparse import Namespace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import witness_study
 from witness_study import Task
+
+ROOT = Path(__file__).parents[2]
 
 
 def asked(study: Path, **changed: object) -> Namespace:
@@ -50,3 +53,39 @@ def test_beside_a_second_base_a_witness_reads_what_it_read_without(tmp_path: Pat
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({"inputs": chosen}))
     assert witness_study.witness_stage(Task("world", 0, "second"), asked(tmp_path)).inputs == read
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "0", "0"], "names one twice"),
+        (["--seeds", "0", "--bases", "second"], "name at least two --seeds"),
+        (["--bases", "alike"], "is for charades"),
+        (["--cells", "charades-draw"], "charades-draw needs --annotations"),
+        (["--steps", "-1"], "--steps must be at least 0"),
+        (["--ablations", "typo"], "and no typo"),
+        (["--before", __file__], "not a ranks.zip"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_written(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    monkeypatch.setattr(sys, "argv", ["witness_study.py", str(study), "--cells", "world", *words])
+    with pytest.raises(SystemExit) as ended:
+        witness_study.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not study.exists()
+
+
+def test_earlier_results_are_collected_again(tmp_path: Path) -> None:
+    """The ranks that the repository keeps can be given with --before."""
+    study = asked(tmp_path, out=tmp_path)
+    with zipfile.ZipFile(ROOT / "benchmarks" / "results" / "worlds.zip") as archive:
+        archive.extractall(tmp_path / "results")
+    witness_study.Queue(study).collect()
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert {"world-seed0", "world-seed0-longer", "stress-seed2"} <= found.keys()
+    with zipfile.ZipFile(tmp_path / "ranks.zip") as again:
+        assert f"{min(found)}/ranks.csv" in again.namelist()

@@ -260,12 +260,18 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
     assert torch.equal(first["witness"], ranks(scores.final, dataset.query_video))
     assert torch.equal(first["hubs"], ranks(scores.hubs, dataset.query_video))
     assert {"witness_any", "hubs_any"} <= first.keys()
-    parts = [change.delta_sum_r for change in outcome.witness_changes.values()]
-    assert sum(parts) == pytest.approx(recalls(first["witness"]).sum_r - recalls(first["base"]).sum_r)
+    hubs, words, both = (change.delta_sum_r for change in outcome.witness_changes.values())
+    assert hubs + words == pytest.approx(both)
+    assert both == pytest.approx(recalls(first["witness"]).sum_r - recalls(first["base"]).sum_r)
+    assert not outcome.witness_note
+    assert "fitted on this split" in evaluate_run(run, data=world, split="val").witness_note
+    assert "belongs to the weights 'average'" in evaluate_run(run, data=world, weights="last").witness_note
     account = pair_account(open_subject(run, data=world), 0, 1)
     assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
     assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
     assert account.words.keys() >= set(account.sentence.split()[:1])
+    shutil.rmtree(run.path / "weights" / "witness")
+    assert "not trained yet: prvr train --resume" in evaluate_run(run, data=world).witness_note
 
 
 def test_ctrl_c_stops_a_witness_and_a_second_start_trains_it_anew(

@@ -29,7 +29,7 @@ _RANGES = {
     "epsilon": Range(_TINY, 1), "norm_epsilon": Range(_TINY, 1), "init_std": Range(_TINY, 100),
     "masked_logit": Range(-1e9, 1e9), "logit_scale": Range(-100, 100), "seed": Range(0, 2**63 - 1),
     "batch_size": Range(2, 65_536), "validate_every": Range(1, 1_000_000), "snapshots": Range(1, 1000),
-    "alike": Range(0, 1),
+    "alike": Range(0, 1), "queries": _INPUT, "pool": Range(1, 1_000_000),
 }  # fmt: skip
 
 

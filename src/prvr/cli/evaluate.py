@@ -112,7 +112,10 @@ def eval_command(argv: list[str]) -> int:
     if outcomes[0].dataset.split != arguments.split:
         console.print(f"no {arguments.split} captions: ranked {outcomes[0].dataset.split} instead", style="yellow")
     if len({(outcome.record.query_ids, tuple(outcome.record.ranks)) for outcome in outcomes}) > 1:
-        raise RunError("these runs were ranked on different queries or in different ways: evaluate them one by one")
+        raise RunError(
+            "these runs were ranked on different queries, or in different ways (only some have TRACE or a witness): "
+            "evaluate them one by one, or use `prvr compare`"
+        )
     print_outcomes(outcomes, console)
     differing = differing_settings([Run(path).config for path in arguments.runs])
     if differing:
@@ -194,12 +197,14 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
             console.print(f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, soft_wrap=True)
+        if outcome.witness_note:
+            console.print(f"  {outcome.witness_note}", highlight=False, soft_wrap=True, style="yellow")
         for what, change in outcome.witness_changes.items():
             console.print(f"  {what}: {change} (paired, 95 %)", highlight=False, soft_wrap=True)
         final = "trace" if outcome.comparison is not None else "base"
         if outcome.bank is not None:
             change = compare_ranks(outcome.record.ranks[final], outcome.record.ranks[f"{final}_bank"])
-            console.print(f"  with the query bank: {change} (paired, 95 %)", highlight=False)
+            console.print(f"  {ROWS[f'{final}_bank']} against {ROWS[final]}: {change} (paired, 95 %)", highlight=False)
 
 
 def outcome_dict(outcome: Outcome) -> dict[str, object]:
@@ -211,6 +216,7 @@ def outcome_dict(outcome: Outcome) -> dict[str, object]:
         "weights": outcome.selection,
         "recalls": recalls,
         "comparison": comparison,
+        "witness_note": outcome.witness_note,
         "witness_changes": {what: change.as_dict() for what, change in outcome.witness_changes.items()},
         "protocol": asdict(outcome.record.protocol),
         "coverage": outcome.coverage,

@@ -50,6 +50,7 @@ class Outcome:
     trust: Trust | None = None  # None for a run that is not calibrated, or other weights than its final ones
     finer: Finer | None = None  # where it was asked for
     bank: SentenceBank | None = None  # the sentences of the query-bank correction, where it was asked for
+    witness_note: str = ""  # why there is no ranking by the run's witness, or what speaks against trusting it
 
     @property
     def final_scores(self) -> Tensor:
@@ -64,6 +65,7 @@ class Outcome:
         return {
             "hub offset against base": compare_ranks(ranked["base"], ranked["hubs"]),
             "witness against base with hub offset": compare_ranks(ranked["hubs"], ranked["witness"]),
+            "witness against base": compare_ranks(ranked["base"], ranked["witness"]),
         }
 
 
@@ -144,7 +146,21 @@ def evaluate_run(
         trust=measure_trust(subject, scores),
         finer=measured,
         bank=bank,
+        witness_note=_witness_note(subject),
     )
+
+
+def _witness_note(subject: Subject) -> str:
+    run, config = subject.run, subject.config
+    if not config.witness_stage.steps:
+        return ""
+    if not run.has_weights("witness"):
+        return f"without its witness, which is not trained yet: prvr train --resume {run.path}"
+    if subject.weights != config.selection:
+        return f"without its witness, which belongs to the weights {config.selection!r}"
+    if subject.dataset.split == config.data.validation_split:
+        return "hub offset and witness were fitted on this split: rank another one to judge them"
+    return ""
 
 
 def _coverage(subject: Subject, scores: Tensor, k: int) -> float:

@@ -62,6 +62,7 @@ def run_study(
     truth = subject.dataset.query_video
     by_witness = witness_ranking(subject)
     if by_witness is not None:
+        found.ranks["hubs"] = [ranks(by_witness.hubs, truth).cpu()]
         found.ranks["witness"] = [ranks(by_witness.final, truth).cpu()]
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
     registers = _registers(split)

@@ -47,7 +47,7 @@ class Share:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.right} of {self.of} right ({self.value:.0%}, {low:.0%} to {high:.0%})"
+        return f"{self.right} of {self.of} right ({self.value:.0%}, {max(0.0, low):.0%} to {high:.0%})"
 
 
 @dataclass(frozen=True)

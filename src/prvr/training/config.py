@@ -185,6 +185,8 @@ class TrainConfig:
             raise ConfigError(str(problem)) from None
         if self.epochs < 1 and method(self.method).trainable:
             raise ConfigError("epochs must be at least 1 in all")
+        if self.witness_stage.steps and self.witness_stage.negatives < 1:
+            raise ConfigError("witness_stage.negatives must be at least 1, not 0: a witness learns from them")
 
     @property
     def epochs(self) -> int:

@@ -24,7 +24,8 @@ SCORINGS = {  # column of a record -> how a row of it is named
     "backbone": "{}, before TRACE",
     "base": "{}, base branch",
     "trace": "{} + TRACE",
-    "witness": "{} + witness",
+    "hubs": "{} + hub offset",
+    "witness": "{} + hub offset and witness",
 }
 _NOT_SETTINGS = {"seed", "data.visual_feature", *HARMLESS}
 _MOST_SETTINGS = 3  # of a row's name; runs that differ in more are called by their folders

@@ -112,7 +112,9 @@ def cost_table(benchmark: Benchmark, costs: Mapping[str, RunCost], which: Publis
     """Table 2 of one benchmark. ``costs``: by the label of a method."""
     rows: list[list[Cell]] = []
     for row in benchmark.rows:
-        if row.scoring == "witness" or (row.scoring == "base" and benchmark_has(benchmark, row.label, "backbone")):
+        if row.scoring in ("hubs", "witness") or (
+            row.scoring == "base" and benchmark_has(benchmark, row.label, "backbone")
+        ):
             continue  # costs what another row costs, or was not measured
         trace, cost = row.scoring == "trace", costs.get(row.label)
         epochs = [epoch_seconds(each, "joint" if trace else "backbone") for each in row.runs]

@@ -17,6 +17,7 @@ def retrieval(study: Study, alone: Tensor | None) -> ReportSection:
     base = "base branch" if subject.with_trace else method
     measured = {base: study.ranks["base"]} | ({"TRACE": study.ranks["trace"]} if subject.with_trace else {})
     if "witness" in study.ranks:
+        measured[f"{base}, hub offset"] = study.ranks["hubs"]
         measured["witness"] = study.ranks["witness"]
     if alone is not None:
         measured = {f"{method} before the TRACE phase": alone} | measured
