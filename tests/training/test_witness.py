@@ -300,6 +300,7 @@ def test_ctrl_c_stops_a_witness_and_a_second_start_trains_it_anew(
         assert not run.has_weights("witness")
     start()
     assert run.has_weights("witness")
+    assert "chosen on validation: hub offset μ = " in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

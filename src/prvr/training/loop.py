@@ -333,7 +333,12 @@ class Trainer:
                     "three videos at least"
                 )
         if self._lacks_witness:
-            fit_run_witness(self.run, *sets, self.group.device, progress=self.console is not None, stop=interrupted)
+            shown = self.console is not None
+            fitted = fit_run_witness(self.run, *sets, self.group.device, progress=shown, stop=interrupted)
+            self._print(
+                f"chosen on validation: hub offset μ = {fitted.hubs:.3g}, witness λ = {fitted.words:.3g}, reading "
+                f"{fitted.inputs}; `prvr eval` says what each adds"
+            )
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress
