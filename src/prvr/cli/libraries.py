@@ -38,7 +38,7 @@ def given_settings(argv: Sequence[str]) -> tuple[str, ...]:
 def open_or_create(address: str, settings: LibrarySettings, given: Collection[str] = ()) -> Library:
     """Open a library, or create it. Settings that differ from an existing library's are an error.
 
-    ``given``: settings that were given though their value is the usual one.
+    ``given``: names of the settings that were asked for, even if their value is the usual one.
     """
     if not library_exists(address):
         from prvr.cli.choice import choose_encoder

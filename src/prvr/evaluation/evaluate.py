@@ -151,6 +151,7 @@ def evaluate_run(
 
 
 def _witness_note(subject: Subject) -> str:
+    """Why there is no ranking by the run's witness, or what speaks against trusting it; empty if nothing does."""
     run, config = subject.run, subject.config
     if not config.witness_stage.steps:
         return ""

@@ -42,7 +42,7 @@ def create_library(
 ) -> Library:
     """Create an empty library. See ``open_library``.
 
-    ``given``: settings that were given though their value is the usual one.
+    ``given``: names of the settings that were asked for, even if their value is the usual one.
     """
     plan = plan_library(settings or LibrarySettings(), encoders or {}, given)
     if not is_lake(address):

@@ -42,7 +42,7 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides, given: C
 
     Without a name, a model or an open encoder, the image–text encoder that is prepared is taken.
 
-    ``given``: settings that were given though their value is the usual one.
+    ``given``: names of the settings that were asked for, even if their value is the usual one.
     """
     run = None
     if settings.model is not None:
